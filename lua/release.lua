@@ -30,6 +30,10 @@ else
   state.pause, state.rate, state.slow, state.releases[1] = false, false, false, now
 end
 local of_all = releases_at(upstream.releases, since) or { 0, 0 }
+if #of_all - 2 >= 2 * MANY then
+  -- Without those that are kept as the clock may be set back.
+  of_all = { of_all[1], of_all[2], unpack(releases_at(upstream.releases, now) or {}, 3) }
+end
 if #of_all - 2 >= 2 * MANY then of_all = { of_all[1], of_all[2], '', now } else
   of_all[#of_all + 1], of_all[#of_all + 2] = KEYS[3] or '', now
 end

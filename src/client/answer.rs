@@ -1,8 +1,9 @@
 //! A response, as far as it says anything of its upstream.
 
+use std::time::Duration;
+
 use http::{HeaderMap, StatusCode};
 use reqwest::{Response, Url};
-use tokio::time::Instant;
 
 use crate::client::url::Target;
 
@@ -15,18 +16,18 @@ pub(crate) struct Answer<'a> {
     pub(crate) speaks: bool,
     /// Whether it comes from the very URL that was called, so that what it says of the call is true of the one that was made.
     pub(crate) is_direct: bool,
-    /// What was read of its head already, where its trailers come later.
-    pub(crate) head: Option<&'a ReadHead>,
+    /// Its head, where its trailers came later and are among its headers.
+    pub(crate) head: Option<Head<'a>>,
 }
 
-/// The head of a response whose trailers say later whether it is a refusal, as far as nothing waits for that.
-#[derive(Debug)]
-pub(crate) struct ReadHead {
-    /// What the call was settled by, for each closure that settles calls.
-    pub(crate) settled: Vec<Option<u64>>,
+/// The head of a response whose trailers say later whether it is a refusal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) headers: &'a HeaderMap,
     /// Whether the breaker has judged it.
     pub(crate) is_judged: bool,
-    pub(crate) at: Instant,
+    /// How long ago it came, unless the trailers tell the time.
+    pub(crate) age: Duration,
 }
 
 impl<'a> Answer<'a> {

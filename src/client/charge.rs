@@ -1,13 +1,14 @@
 //! What a call was charged, and what is left of it: settled and handed back as often as anybody likes, it never takes what is another's.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::client::estimate::Estimate;
 use crate::client::observing::Shadow;
 use crate::counts::Counts;
 use crate::queue::Queue;
-use crate::queue::settling::{Balance, Correction};
+use crate::queue::settling::{Balance, Correction, Counted};
 use crate::queue::waiters::Slot;
 
 /// What a call was charged for its slot.
@@ -17,6 +18,8 @@ pub(crate) struct Charge {
     /// Where its upstream estimates.
     estimate: Option<Arc<Estimate>>,
     state: Mutex<State>,
+    /// The places of the logs of which somebody has said what it used, as bits.
+    said: AtomicU64,
 }
 
 /// What is left of it.
@@ -31,7 +34,13 @@ enum State {
 
 impl Charge {
     pub(crate) fn new(queue: &Arc<Queue>, slot: Slot) -> Self {
-        Self { queue: Arc::clone(queue), slot, estimate: None, state: Mutex::new(State::Whole) }
+        Self {
+            queue: Arc::clone(queue),
+            slot,
+            estimate: None,
+            state: Mutex::new(State::Whole),
+            said: AtomicU64::new(0),
+        }
     }
 
     /// Of a call that reserved estimates.
@@ -60,12 +69,9 @@ impl Charge {
         if logs.peek().is_none() {
             return self.queue.settling().is_unknown(upstream, unit);
         }
+        self.said.fetch_or(self.places_of(unit), Ordering::Relaxed);
         let mut state = self.lock();
-        let mut balances: Vec<Balance> = match &*state {
-            State::Whole => self.slot.costs.iter().copied().map(Balance::new).collect(),
-            State::Settled(balances) => balances.clone(),
-            State::HandedBack => return,
-        };
+        let Some(mut balances) = self.balances(&state) else { return };
         let is_kept_for = self.queue.settling().is_kept_for(&self.slot.costs);
         let (mut back, mut debts) = (vec![0; balances.len()], vec![0; balances.len()]);
         for (at, counted) in logs.filter(|(_, log)| !is_kept_for || log.rest_of.is_none()) {
@@ -81,6 +87,33 @@ impl Charge {
         drop(state);
         tracing::debug!(upstream, unit, used, "settled");
         self.tell(back, debts);
+    }
+
+    /// Whether anybody has said what the call used of a unit.
+    fn is_settled(&self, unit: &str) -> bool {
+        self.said.load(Ordering::Relaxed) & self.places_of(unit) != 0
+    }
+
+    /// Whether the call takes less of a unit than so much.
+    fn takes_less(&self, unit: &str, used: u64) -> bool {
+        let balances = self.balances(&self.lock()).unwrap_or_default();
+        let takes_less = |(at, counted): (usize, &Counted)| {
+            balances.get(at).is_some_and(|balance: &Balance| balance.taken() < counted.entries(used))
+        };
+        self.queue.settling().logs_of(unit).any(takes_less)
+    }
+
+    fn places_of(&self, unit: &str) -> u64 {
+        self.queue.settling().logs_of(unit).fold(0, |bits, (at, _)| bits | 1 << (at % 64))
+    }
+
+    /// What is left in each log; nothing of what was handed back.
+    fn balances(&self, state: &State) -> Option<Vec<Balance>> {
+        match state {
+            State::Whole => Some(self.slot.costs.iter().copied().map(Balance::new).collect()),
+            State::Settled(balances) => Some(balances.clone()),
+            State::HandedBack => None,
+        }
     }
 
     /// Gives the whole slot to the next in queue, else what is left of it back to the log. Says whether it was the whole slot, which takes
@@ -134,6 +167,18 @@ impl Settler {
                 counts.settled(unit, used);
             }
         }
+    }
+}
+
+impl Settler {
+    /// Whether anybody has said what the call used of a unit, as far as that is known.
+    pub(crate) fn is_settled(&self, unit: &str) -> bool {
+        matches!(self, Self::Charged(charge) if charge.is_settled(unit))
+    }
+
+    /// Whether the call takes less of a unit than so much, as far as that is known.
+    pub(crate) fn takes_less(&self, unit: &str, used: u64) -> bool {
+        matches!(self, Self::Charged(charge) if charge.takes_less(unit, used))
     }
 }
 

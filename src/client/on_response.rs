@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use crate::client::answer::{Answer, ReadHead};
+use crate::client::answer::{Answer, Head};
 use crate::client::clock::hear_clock;
 use crate::client::permit::Permit;
 use crate::client::refusal;
@@ -19,6 +19,7 @@ use crate::client::together::all;
 use crate::config::call::Call;
 use crate::config::charges::Scopes;
 use crate::config::plan::Registered;
+use crate::config::settle_by::SettleBy;
 use crate::error::Error;
 use crate::feedback::{Feedback, GRPC_STATUS, Quota, Refusal, is_from_cache};
 use crate::ledger::{Evidence, Log, Pause, QuotaReport, Report, Stamp};
@@ -129,7 +130,7 @@ impl Throttle {
             }
             return false;
         }
-        settle_by(permit, answer.status, answer.headers, answer.head.map_or(&[], |head| &head.settled));
+        settle_by(permit, answer);
         if answer.head.is_none() {
             hear_clock(registered, permit, answer.headers);
         }
@@ -144,7 +145,7 @@ impl Throttle {
             return false;
         }
         let feedback = if registered.upstream.learns || may_refuse {
-            let age = answer.head.map_or(Duration::ZERO, |head| head.at.elapsed());
+            let age = answer.head.map_or(Duration::ZERO, |head| head.age);
             Feedback::read_later(dialect, status, answer.headers, (SystemTime::now(), age))
         } else {
             // What it says of the quota is nobody's business here.
@@ -210,40 +211,53 @@ fn meant(status: StatusCode, headers: &HeaderMap) -> StatusCode {
     }
 }
 
-/// Takes note of the head of a response that says later whether it is a refusal. That of a breaker's probe is judged by its head: a stream may last
-/// for hours, and would shut all others out.
-pub(crate) fn read_head(permit: &Permit, status: StatusCode, headers: &HeaderMap) -> ReadHead {
-    let settled = settle_by(permit, status, headers, &[]);
+/// Takes note of the head of a response that says later whether it is a refusal. Says whether it was judged: that of a breaker's probe is, as a
+/// stream may last for hours, and would shut all others out.
+pub(crate) fn read_head(permit: &Permit, status: StatusCode, headers: &HeaderMap) -> bool {
     hear_clock(permit.registered(), permit, headers);
     let is_judged = permit.pass().is_probe();
     if is_judged {
         judge(permit, status, None);
     }
-    ReadHead { settled, is_judged, at: Instant::now() }
+    is_judged
 }
 
-/// Settles a call by what its response says that it used: by its head, and again by its trailers where they say something else.
-fn settle_by(permit: &Permit, status: StatusCode, headers: &HeaderMap, before: &[Option<u64>]) -> Vec<Option<u64>> {
-    let registered = permit.registered();
-    let mut settled = Vec::with_capacity(registered.upstream.settles.len());
-    for by in &registered.upstream.settles {
-        // A closure of the program's: where it panics, the response is still heard, which may be a refusal.
-        let used = catch_unwind(AssertUnwindSafe(|| by.used(status, headers)));
-        let used = used.unwrap_or_else(|_| {
-            tracing::warn!(
-                upstream = permit.upstream(),
-                unit = &*by.unit,
-                "settle_by panicked: the call keeps its charge"
-            );
-            None
-        });
-        let is_news = before.get(settled.len()).copied().flatten() != used;
-        settled.push(used);
-        if let Some(used) = used.filter(|_| is_news) {
-            permit.settle(&by.unit, used.min(registered.upstream.most_settled(&by.unit)));
+/// Settles a call by what its response says that it used. What the program has said itself since the head came stays, unless the trailers say
+/// something else than the head.
+fn settle_by(permit: &Permit, answer: &Answer<'_>) {
+    let settles = &permit.registered().upstream.settles;
+    let settler = if settles.is_empty() { return } else { permit.settler() };
+    for by in settles {
+        let Some(used) = used_by(permit, by, answer.status, answer.headers) else { continue };
+        let said_before = |head: Head<'_>| used_by(permit, by, answer.status, head.headers) == Some(used);
+        if !answer.head.is_some_and(|head| settler.is_settled(&by.unit) && said_before(head)) {
+            settler.settle(&by.unit, used);
         }
     }
-    settled
+}
+
+/// The same by a head alone, whose response is lost: what it says to be less may not be all that the call used.
+pub(crate) fn settle_by_head(permit: &Permit, status: StatusCode, headers: &HeaderMap) {
+    let settles = &permit.registered().upstream.settles;
+    let settler = if settles.is_empty() { return } else { permit.settler() };
+    for by in settles {
+        let used = used_by(permit, by, status, headers).filter(|_| !settler.is_settled(&by.unit));
+        if let Some(used) = used.filter(|&used| settler.takes_less(&by.unit, used)) {
+            settler.settle(&by.unit, used);
+        }
+    }
+}
+
+/// What a response says that its call used of a unit.
+fn used_by(permit: &Permit, by: &SettleBy, status: StatusCode, headers: &HeaderMap) -> Option<u64> {
+    // A closure of the program's: where it panics, the response is still heard, which may be a refusal.
+    let used = catch_unwind(AssertUnwindSafe(|| by.used(status, headers)));
+    let used = used.unwrap_or_else(|_| {
+        let (upstream, unit) = (permit.upstream(), &*by.unit);
+        tracing::warn!(upstream, unit, "settle_by panicked: the call keeps its charge");
+        None
+    });
+    used.map(|used| used.min(permit.registered().upstream.most_settled(&by.unit)))
 }
 
 /// A call that was answered: whose logs it was charged in, and what, where they hold it; when it started, where that is known; and the

@@ -270,7 +270,7 @@ impl Permit {
         Passage { upstream, waited: self.waited, late: self.late, without_store, settler }
     }
 
-    fn settler(&self) -> Settler {
+    pub(crate) fn settler(&self) -> Settler {
         match &self.held {
             Held::Slot(slot) => {
                 let new = || Charge::new(&self.queue, slot.clone()).estimated(self.estimate.clone());

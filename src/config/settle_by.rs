@@ -42,7 +42,7 @@ impl Upstream {
     /// [`Permit::settle`](crate::Permit::settle). What stands in a body is settled by the response's
     /// [`Passage`](crate::Passage::settle). Of a [bucket](crate::Limit::bucket) no more is believed than fills it, and flows in within
     /// [`max_pause`](Self::max_pause): no response silences an upstream for longer. Of a gRPC response the trailers are read with the head when they
-    /// come, and settle the call again where they say something else.
+    /// come; what the program has said itself until then stays, unless they say something else than the head.
     ///
     /// ```
     /// use outgate::{Limit, Upstream};

@@ -62,6 +62,10 @@ impl Releases {
 
     fn add(&mut self, scope: Option<ScopeId>, now: Stamp) {
         if self.recent.len() >= MANY {
+            // Those that are kept as the clock may be set back.
+            self.recent.retain(|(_, at)| at.plus(RECENT) > now);
+        }
+        if self.recent.len() >= MANY {
             self.recent = vec![(None, now)];
         } else {
             self.recent.push((scope, now));

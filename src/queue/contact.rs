@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::apart::Apart;
 use super::resend::MEMORY;
 use crate::error::StoreError;
-use crate::ledger::{Term, micros};
+use crate::ledger::{Reason, Term, micros};
 use crate::store::WithoutStore;
 
 /// Who hears so soon again that data was lost hears of the same loss.
@@ -40,6 +40,8 @@ struct State {
     refused: usize,
     /// When it was said last that it has lost data.
     lost_data: Option<Instant>,
+    /// The pause of the whole upstream that it told last of, and how many releases were known then.
+    pause: Option<(Instant, Reason, u64)>,
 }
 
 impl Contact {
@@ -67,7 +69,8 @@ impl Contact {
         if let Some((_, at)) = cut_off.as_ref().filter(|_| self.throttles_locally() && !self.apart.is_lost()) {
             self.apart.lose(*at, *at);
         }
-        self.lock().cut_off = cut_off;
+        let mut state = self.lock();
+        (state.cut_off, state.pause) = (cut_off, before.lock().pause);
     }
 
     /// Why the store cannot be reached by any queue of the upstream.
@@ -90,6 +93,16 @@ impl Contact {
     /// Whether it has answered a message since then.
     pub(super) fn has_answered_since(&self, then: Instant) -> bool {
         self.apart.heard_at().is_some_and(|heard_at| heard_at > then)
+    }
+
+    /// Whether the whole upstream is paused, as it has told when so many releases were known.
+    pub(super) fn note_pause(&self, pause: Option<(Instant, Reason)>, releases: u64) {
+        self.lock().pause = pause.map(|(until, reason)| (until, reason, releases));
+    }
+
+    /// Until when the whole upstream is paused, as far as it has told, unless anything was released since.
+    pub(super) fn pause_of_all(&self, releases: u64) -> Option<(Instant, Reason)> {
+        self.lock().pause.filter(|(.., known)| *known == releases).map(|(until, reason, _)| (until, reason))
     }
 
     /// It told its time.

@@ -85,9 +85,7 @@ impl Queue {
                 return if was_lost { Ok(None) } else { Err(error) };
             };
             was_lost = true;
-            let heard_of = self.registered().attendance.heard_of(since);
-            let opens_at =
-                Some(since).max(heard_of).unwrap_or(since) + apart::opens_after(&self.logs, self.process.horizon);
+            let opens_at = self.opens_at(since, now);
             let Some(local) = self.open_local(&waiter.costs, since).filter(|_| opens_at <= now) else {
                 if gives_up <= now {
                     return Err(error);
@@ -124,6 +122,15 @@ impl Queue {
             }
             now = Instant::now();
         }
+    }
+
+    /// When nothing counts any more that was booked before the store was lost then. Where one shard alone is lost all others hear of each process that
+    /// comes, and have too large a part until they do.
+    fn opens_at(&self, lost_at: Instant, now: Instant) -> Instant {
+        let registered = self.registered();
+        let hears = registered.home().contact.cut_off(now).is_none();
+        let heard_of = registered.attendance.heard_of().filter(|_| hears);
+        Some(lost_at).max(heard_of).unwrap_or(lost_at) + apart::opens_after(&self.logs, self.process.horizon)
     }
 
     /// The part of this process: the store must have counted it not long before. Where one shard alone is lost, it is counted still.

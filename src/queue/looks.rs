@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use self::lost::LostPauses;
 use super::Queue;
 use super::shift::{OnShift, Shift, StandsBy};
-use crate::ledger::{Body, Cause, Looked, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
+use crate::ledger::{Body, Looked, MessageId, Reason, ScopeHasher, ScopeId, Stamp, micros};
 
 /// How often a process looks, where callers wait or come.
 const EVERY: Duration = Duration::from_secs(1);
@@ -284,8 +284,8 @@ impl Look {
                 }
             }
         }
-        if let Some((end, cause)) = looked.paused.first().copied().flatten().filter(|_| is_newest) {
-            self.pause_all(now + end.since(looked.now), cause, now);
+        if is_newest {
+            self.note_pause_of_all(looked, now);
         }
         for Paused { queue, since, until, reason } in &self.queues {
             match fate(queue.scope(), *since, *until) {
@@ -301,13 +301,15 @@ impl Look {
         lost
     }
 
-    /// The whole upstream is paused until then, as the store knows: so are those who have not asked it, and may go without it later.
-    fn pause_all(&self, until: Instant, cause: Cause, now: Instant) {
-        let knows = |paused: &&Paused| paused.reason.cause == cause;
-        let reason = self.queues.iter().find(knows).map_or_else(|| Reason::new(cause, 0), |paused| paused.reason);
-        if let Some(Paused { queue, .. }) = self.queues.first() {
-            queue.crowd.pause(until, reason, now);
-        }
+    /// Whether the whole upstream is paused, as the store knows: those who have not asked, and may go without it later, are to know it then.
+    fn note_pause_of_all(&self, looked: &Looked, now: Instant) {
+        let Some(Paused { queue, .. }) = self.queues.first() else { return };
+        let pause =
+            looked.paused.first().copied().flatten().filter(|(end, _)| *end > looked.now).map(|(end, cause)| {
+                let known = self.queues.iter().map(|paused| paused.reason).find(|reason| reason.cause == cause);
+                (now + end.since(looked.now), known.unwrap_or_else(|| Reason::new(cause, 0)))
+            });
+        queue.shard.contact.note_pause(pause, self.releases);
     }
 }
 

@@ -124,11 +124,9 @@ impl Attendance {
         (is_sure && known + BELIEVED > lost_at).then_some(processes.max(1))
     }
 
-    /// When all others that go by their parts have heard of this process: where one shard alone was lost then, they hear of each that comes, and
-    /// have too large a part until they do.
-    pub(super) fn heard_of(&self, lost_at: Instant) -> Option<Instant> {
-        let counted = lock(&self.told).counted;
-        counted.filter(|(_, last)| *last > lost_at).map(|(since, _)| since + STEADILY)
+    /// When all others that go by their parts have heard of this process, where they still hear of others: as one shard alone is lost.
+    pub(super) fn heard_of(&self) -> Option<Instant> {
+        lock(&self.told).counted.map(|counted| counted + STEADILY)
     }
 
     /// The store has lost data, and with that who is there. It is told at once: as far as anybody sees nobody uses the upstream until then.

@@ -109,12 +109,17 @@ impl Balance {
         self.held
     }
 
+    /// All that it takes.
+    pub(crate) const fn taken(self) -> u32 {
+        self.held.saturating_add(self.owed)
+    }
+
     /// The call used so much: how much of what stands at its start goes back, and how much is owed. Where it counts when the call ends,
     /// all of it goes back and what was used is owed.
     ///
     /// Of what is owed nothing goes back: nobody knows where it stands.
     pub(crate) fn correct(&mut self, used: u32, at_end: bool) -> (u32, u32) {
-        let before = self.held.saturating_add(self.owed);
+        let before = self.taken();
         let (back, debt) = if at_end {
             (self.held, used.saturating_sub(self.owed))
         } else {

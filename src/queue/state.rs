@@ -156,6 +156,11 @@ impl State {
         }
         if queue.without_store() != WithoutStore::Wait {
             let (cut_off, heard_at) = (contact.cut_off(now), contact.heard_at());
+            // Who goes without the store is told by no answer.
+            let of_all = cut_off.as_ref().and_then(|_| contact.pause_of_all(queue.crowd.releases()));
+            if let Some((until, reason)) = of_all {
+                self.act(queue, now, out, |engine, effects| engine.pause(until, reason, now, effects));
+            }
             if queue.without_store() == WithoutStore::ThrottleLocally {
                 self.engine.waits_since(cut_off.as_ref().and_then(|_| contact.apart.since(now)));
             }

@@ -239,41 +239,54 @@ fn stream(status: StatusCode, grpc_status: &'static str) -> Response<StreamBody<
     response
 }
 
-/// A stream whose head says that the call used 10 tokens, its message that it used 800, and its trailers that or nothing new.
+/// A stream whose head says that the call used 10 of the 100 tokens that it was charged, its message that it used 800, and its trailers that or
+/// nothing new.
 #[tokio::test(start_paused = true)]
-async fn what_a_grpc_call_used_counts_when_its_head_says_so_and_what_its_caller_says_later_is_not_undone() -> Outcome {
-    for (trailers, used) in [(None, 800), (Some("10"), 800), (Some("900"), 900)] {
-        let (throttle, response) = charged(trailers, Duration::ZERO).await?;
-        assert_eq!(tokens(&throttle).await?, 10, "the head counts at once");
+async fn what_the_caller_of_a_grpc_stream_says_is_undone_by_nothing_that_was_said_before() -> Outcome {
+    let (own, none) = (Some(800), None);
+    for (settles, trailers, used) in
+        [(own, None, 800), (own, Some("10"), 800), (own, Some("900"), 900), (none, None, 10), (none, Some("900"), 900)]
+    {
+        let (throttle, response) = charged("10", trailers, Duration::ZERO).await?;
+        assert_eq!(tokens(&throttle).await?, 100, "its trailers may say more");
         let passage = response.extensions().get::<Passage>().cloned().ok_or("no passage")?;
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
-            if frame?.is_data() {
-                passage.settle("tokens", 800);
+            if let Some(settles) = settles.filter(|_| frame.as_ref().is_ok_and(Frame::is_data)) {
+                passage.settle("tokens", settles);
             }
         }
         drop(body);
-        assert_eq!(tokens(&throttle).await?, used, "{trailers:?}");
+        assert_eq!(tokens(&throttle).await?, used, "{settles:?} {trailers:?}");
     }
-    let (throttle, response) = charged(None, Duration::ZERO).await?;
-    drop(response);
-    assert_eq!(tokens(&throttle).await?, 10, "dropped before its first message");
+    Ok(())
+}
+
+/// It may have used more than that.
+#[tokio::test(start_paused = true)]
+async fn what_the_head_of_a_lost_grpc_stream_says_counts_where_it_is_more_than_was_charged() -> Outcome {
+    for (head, used) in [("10", 100), ("500", 500)] {
+        let (throttle, response) = charged(head, None, Duration::ZERO).await?;
+        drop(response);
+        assert_eq!(tokens(&throttle).await?, used, "dropped before its first message");
+    }
     Ok(())
 }
 
 /// Its trailers name an instant by the upstream's clock, which its head told hours ago.
 #[tokio::test(start_paused = true)]
 async fn trailers_that_name_an_instant_count_from_when_they_come() -> Outcome {
-    let (throttle, response) = charged(None, 6 * 3_600 * SECOND).await?;
+    let (throttle, response) = charged("10", None, 6 * 3_600 * SECOND).await?;
     response.into_body().collect().await?;
     let wait = throttle.try_acquire("up").await.err().as_ref().and_then(outgate::Error::retry_after);
     assert!(wait.is_some_and(|wait| (28 * SECOND..40 * SECOND).contains(&wait)), "{wait:?}");
     Ok(())
 }
 
-/// The answer to a call that was charged 100 tokens: its head says that it used 10, and what time it is. Its trailers come after so long,
+/// The answer to a call that was charged 100 tokens: its head says what it used, and what time it is. Its trailers come after so long,
 /// and say what it used; where they take long, that the quota is spent for 30 s from then.
 async fn charged(
+    head: &'static str,
     used: Option<&'static str>,
     after: Duration,
 ) -> Result<(Throttle, Response<ThrottledBody<StreamBody<Frames>>>), Box<dyn Error + Send + Sync>> {
@@ -291,7 +304,7 @@ async fn charged(
     let client = throttle.layer().layer(service_fn(move |_: Request<()>| {
         let frames = vec![Ok(Frame::data(Bytes::from_static(b"message"))), Ok(Frame::trailers(trailers.clone()))];
         let mut response = Response::new(StreamBody::new(Frames(frames.into_iter())));
-        let head = [("content-type", "application/grpc"), ("x-cost", "10"), ("date", "Sun, 30 Nov 2025 12:00:00 GMT")];
+        let head = [("content-type", "application/grpc"), ("x-cost", head), ("date", "Sun, 30 Nov 2025 12:00:00 GMT")];
         for (name, value) in head {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }

@@ -426,7 +426,8 @@ async fn a_pause_of_the_whole_upstream_holds_without_the_store_in_scopes_that_ha
     sleep_until(link.begin + 10 * SECOND).await;
     let goes = throttle.acquire("up").scope("has not asked").await.unwrap();
     assert!(goes.went_without_store());
-    assert!(link.begin.elapsed() >= 30 * SECOND, "{:?}", link.begin.elapsed());
+    let went_after = link.begin.elapsed();
+    assert!((30 * SECOND..33 * SECOND).contains(&went_after), "{went_after:?}");
 }
 
 #[tokio::test(start_paused = true)]

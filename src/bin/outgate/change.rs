@@ -170,13 +170,15 @@ struct Told {
 
 impl Told {
     fn said(&self, done: String, unread: Option<&StoreError>) -> Said {
+        let mut missing = Vec::new();
         if let Some(error) = &self.error {
-            let (failed, all) = (self.failed, self.all);
-            return Err(format!("{done}, but for {failed} of {all} parts: {}; say it again", chain(error)).into());
+            missing.push(format!("{} of {} parts: {}", self.failed, self.all, chain(error)));
         }
-        match unread {
-            Some(unread) => Err(format!("{done}, but for a part that cannot be read: {}", chain(unread)).into()),
-            None => Ok(done + "\n"),
+        missing.extend(unread.map(|unread| format!("a part that cannot be read: {}", chain(unread))));
+        if missing.is_empty() {
+            Ok(done + "\n")
+        } else {
+            Err(format!("{done}, but for {}", missing.join(", and ")).into())
         }
     }
 }

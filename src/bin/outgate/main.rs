@@ -184,14 +184,17 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     match args.command {
         Command::Status { name, json, scopes } => {
             let found = seen::found(&store, name.as_deref()).await?;
-            let all = seen::all(&store, &found, name.as_deref(), scopes).await?;
+            let all = seen::all(&store, &found, scopes).await?;
+            if let Some(name) = name.filter(|_| all.is_empty()) {
+                return Err(seen::Unused::of(&store, &name).await?.into());
+            }
             let text = if json { show::json(&all) } else { show::status(&all, &args.prefix) };
             shown(text, &all)
         }
         Command::Watch { name, scopes } => watch::watch(&store, name.as_deref(), scopes).await.map(|()| String::new()),
         Command::Limits => {
             let found = seen::found(&store, None).await?;
-            let all = seen::all(&store, &found, None, 0).await?;
+            let all = seen::all(&store, &found, 0).await?;
             shown(show::limits(&all, &args.prefix), &all)
         }
         Command::Pause { whom, lasting } => change::pause(&store, &whom, lasting).await,

@@ -155,11 +155,12 @@ fn by_value(seen: &Known, value: &[u8], kind: Option<&str>) -> Result<ScopeId, U
     let (common, own): (Vec<_>, Vec<_>) = fitting.partition(|of| seen::common_name(found, of).is_some());
     match (if own.is_empty() { common } else { own })[..] {
         // A client says a host in lower case, and without a dot at its end.
-        [of] if [Some(&*of.name), seen::common_name(found, of)].contains(&Some("host")) => {
+        [of] => {
             let host = value.to_ascii_lowercase();
-            Ok(of.scope_of(host.strip_suffix(b".").unwrap_or(&host)))
+            let host = of.scope_of(host.strip_suffix(b".").unwrap_or(&host));
+            let is_host = [Some(&*of.name), seen::common_name(found, of)].contains(&Some("host"));
+            Ok(if is_host && seen.names(host) { host } else { of.scope_of(value) })
         }
-        [of] => Ok(of.scope_of(value)),
         ref others => {
             let names = if names.is_empty() { "none".to_owned() } else { names };
             let why = format!("say of which kind the value is, by --kind; there are: {names}");

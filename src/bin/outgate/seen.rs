@@ -69,11 +69,10 @@ pub(crate) async fn found(store: &RedisStore, name: Option<&str>) -> Result<Vec<
     }
 }
 
-/// Every upstream that was found, or one, with so many scopes of each kind. One that cannot be read hides no other.
+/// The upstreams that were found, with so many scopes of each kind. One that cannot be read hides no other.
 pub(crate) async fn all(
     store: &RedisStore,
     found: &[UpstreamFound],
-    name: Option<&str>,
     scopes: usize,
 ) -> Result<Vec<Result<Seen, Unread>>, Box<dyn Error>> {
     let mut all = Vec::new();
@@ -87,10 +86,7 @@ pub(crate) async fn all(
             Err(error) => all.push(Err(Unread { found: found.clone(), error })),
         }
     }
-    match name {
-        Some(name) if all.is_empty() => Err(Unused::of(store, name).await?.into()),
-        _ => Ok(all),
-    }
+    Ok(all)
 }
 
 /// One upstream; nothing where nobody uses it any more.

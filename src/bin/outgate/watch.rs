@@ -16,7 +16,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, LineGauge, Paragraph, Sparkline};
 use tokio::time::timeout;
 
-use crate::seen::{self, LimitSeen, Seen, Unread};
+use crate::seen::{self, LimitSeen, Seen, Unread, Unused};
 use crate::show;
 
 /// How often it looks.
@@ -48,7 +48,10 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
     // What is wrong from the beginning is said without a screen.
     let mut screen = Screen::default();
     let mut finds = Finds { found: seen::found(store, name).await?, at: Instant::now() };
-    let first = seen::all(store, &finds.found, name, scopes).await?;
+    let first = seen::all(store, &finds.found, scopes).await?;
+    if let Some(name) = name.filter(|_| first.is_empty()) {
+        return Err(Unused::of(store, name).await?.into());
+    }
     if first.iter().all(Result::is_err)
         && let Some(unread) = show::unread(&first)
     {
@@ -96,10 +99,10 @@ impl Finds {
         name: Option<&str>,
         scopes: usize,
     ) -> Result<Vec<Result<Seen, Unread>>, Box<dyn Error>> {
-        if self.at.elapsed() >= FINDS_EVERY || self.found.is_empty() {
+        if self.at.elapsed() >= FINDS_EVERY {
             (self.found, self.at) = (seen::found(store, name).await?, Instant::now());
         }
-        seen::all(store, &self.found, name, scopes).await
+        seen::all(store, &self.found, scopes).await
     }
 }
 

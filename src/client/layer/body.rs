@@ -3,14 +3,16 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Buf;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, DATE};
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 
-use crate::client::answer::{Answer, ReadHead};
-use crate::client::on_response::read_head;
+use crate::client::answer::{Answer, Head};
+use crate::client::on_response::{read_head, settle_by_head};
 use crate::client::permit::Permit;
 use crate::client::throttle::Throttle;
 
@@ -84,12 +86,13 @@ pub(super) struct Ending {
     has_message: bool,
 }
 
-/// The head of a response. What it says that the call used counts at once, as the stream may last for hours, or break.
+/// The head of a response. That of a breaker's probe is judged already: a stream may last for hours, and would shut all others out.
 struct Unread {
     throttle: Throttle,
     status: StatusCode,
     headers: HeaderMap,
-    head: ReadHead,
+    is_judged: bool,
+    at: Instant,
 }
 
 impl Ending {
@@ -98,9 +101,11 @@ impl Ending {
         Self::default()
     }
 
-    /// The body is lost.
+    /// The body is lost: what its head says that the call used counts where that is more than it was charged.
     fn lose(&mut self) {
-        (self.permit, self.unread) = (None, None);
+        if let (Some(permit), Some(Unread { status, headers, .. })) = (self.permit.take(), self.unread.take()) {
+            settle_by_head(&permit, status, &headers);
+        }
     }
 
     /// The body is over.
@@ -116,9 +121,9 @@ impl Ending {
             throttle.answered(&permit, status, headers);
             return Self { permit: Some(permit), unread: None, has_message: false };
         }
-        let head = read_head(&permit, status, headers);
-        let (throttle, headers) = (throttle.clone(), headers.clone());
-        let unread = Some(Unread { throttle, status, headers, head });
+        let is_judged = read_head(&permit, status, headers);
+        let (throttle, headers, at) = (throttle.clone(), headers.clone(), Instant::now());
+        let unread = Some(Unread { throttle, status, headers, is_judged, at });
         Self { permit: Some(permit), unread, has_message: false }
     }
 
@@ -131,19 +136,21 @@ impl Ending {
     }
 
     fn read(&mut self, trailers: &HeaderMap) {
-        if let (Some(permit), Some(Unread { throttle, status, mut headers, head })) = (&self.permit, self.unread.take())
+        if let (Some(permit), Some(Unread { throttle, status, headers, is_judged, at })) =
+            (&self.permit, self.unread.take())
         {
-            headers.extend(trailers.clone());
-            throttle.learn_from(permit, &Answer { head: Some(&head), ..Answer::direct(status, &headers) });
+            let age = if trailers.contains_key(DATE) { Duration::ZERO } else { at.elapsed() };
+            let head = Some(Head { headers: &headers, is_judged, age });
+            let mut all = headers.clone();
+            all.extend(trailers.clone());
+            throttle.learn_from(permit, &Answer { head, ..Answer::direct(status, &all) });
         }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if self.has_message {
-            self.end();
-        }
+        if self.has_message { self.end() } else { self.lose() }
     }
 }
 

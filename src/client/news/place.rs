@@ -28,7 +28,7 @@ impl<'a> Place<'a> {
             // Not while the lock is held: it may be the last of a task.
             drop(before);
             // Others may have one, as some were passed over.
-            outgoing.wake_placed();
+            outgoing.wake_placed(errand);
             if has_place { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -44,16 +44,16 @@ impl Drop for Place<'_> {
             state.wakers.remove(&self.claim)
         };
         drop(waker);
-        self.outgoing.wake_placed();
+        self.outgoing.wake_placed(self.errand);
     }
 }
 
 impl Outgoing {
-    /// Wakes those that have a place by now.
-    fn wake_placed(&self) {
+    /// Wakes those that have a place by now, beside an errand.
+    fn wake_placed(&self, errand: &Errand) {
         let wakers: Vec<_> = {
             let state = &mut *self.lock();
-            state.news.placed().filter_map(|claim| state.wakers.remove(&claim)).collect()
+            state.news.placed(errand).filter_map(|claim| state.wakers.remove(&claim)).collect()
         };
         wakers.into_iter().for_each(Waker::wake);
     }

@@ -61,6 +61,8 @@ impl What {
 pub(super) struct Pausing {
     /// When it ends, by how many refusals came in a row: the first stands for one, the last for more than there are.
     ends: Vec<Instant>,
+    /// Until when the upstream told to wait, where that is longer.
+    told: Option<Instant>,
     pause: Pause,
     /// What the same responses reported, that of the first before all others.
     followers: Vec<Follower>,
@@ -84,7 +86,8 @@ impl Pausing {
     pub(super) fn new(pause: Pause, now: Instant, follower: Follower, releases: u64) -> Self {
         let ends = pause.waits.iter().map(|&wait| now + wait.min(LONGEST)).collect();
         let undated = pause.started.is_none().then_some(now);
-        Self { ends, pause, followers: vec![follower], said: now, releases, undated }
+        let told = Some(pause.told).filter(|told| !told.is_zero()).map(|told| now + told.min(LONGEST));
+        Self { ends, told, pause, followers: vec![follower], said: now, releases, undated }
     }
 
     /// This pause and a later one.
@@ -100,6 +103,7 @@ impl Pausing {
                 None => self.ends.push(end),
             }
         }
+        self.told = self.told.max(later.told);
         (self.said, self.releases) = (self.said.max(later.said), self.releases.max(later.releases));
         let (pause, other) = (&mut self.pause, &later.pause);
         pause.recovery = pause.recovery.max(other.recovery);
@@ -136,7 +140,8 @@ impl Pausing {
         let waits = self.ends.iter().map(|end| end.saturating_duration_since(now)).collect();
         // One that says no start is of when it was said.
         let started = self.pause.started.filter(|_| self.undated.is_none());
-        Pause { waits, started, ..self.pause.clone() }
+        let told = self.told.map(|told| told.saturating_duration_since(now)).unwrap_or_default();
+        Pause { waits, started, told, ..self.pause.clone() }
     }
 
     /// What it says of the limits, with the pause, where it does.

@@ -56,9 +56,9 @@ impl News {
         }
     }
 
-    /// The claims that have a place.
-    pub(crate) fn placed(&self) -> impl Iterator<Item = u64> {
-        self.places.claims.values().flat_map(|claims| claims.keys().take(AT_ONCE)).copied()
+    /// The claims that have a place, beside an errand.
+    pub(crate) fn placed(&self, errand: &Errand) -> impl Iterator<Item = u64> {
+        self.places.claims.get(errand.whom.ledger()).into_iter().flat_map(|claims| claims.keys().take(AT_ONCE)).copied()
     }
 
     fn is_polled(&self, errand: &Errand, now: Instant) -> bool {

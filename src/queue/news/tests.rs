@@ -248,6 +248,18 @@ fn pauses_behind_one_are_told_as_the_longest_and_gravest() {
     assert!(desk.is_idle() && desk.outcomes.len() == 3);
 }
 
+/// By then less is left of what the upstream told, too.
+#[test]
+fn what_is_sent_late_says_what_is_left() {
+    let mut desk = Desk::new();
+    desk.said(Some(Pause { told: 600 * SECOND, ..of_a_call(pause(60)) }), None);
+    assert_eq!(desk.sent_pause().told, 600 * SECOND);
+    desk.answer(Err(StoreError::late()));
+    desk.now += 50 * SECOND;
+    let sent = desk.sent_pause();
+    assert_eq!((&sent.waits[..], sent.told), (&[10 * SECOND][..], 550 * SECOND));
+}
+
 #[test]
 fn a_pause_is_sent_again_until_the_store_knows_or_it_is_over() {
     for knows in [true, false] {

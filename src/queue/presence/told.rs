@@ -20,8 +20,8 @@ pub(super) struct Told {
     pub(super) is_steady: bool,
     /// How many processes there were, when that was known last; and whether the store had told it not long before that.
     pub(super) processes: Option<(u32, Instant, bool)>,
-    /// Since when the store has counted this process without a gap, and when it did last.
-    pub(super) counted: Option<(Instant, Instant)>,
+    /// Since when the store has counted this process without a gap.
+    pub(super) counted: Option<Instant>,
     most: Most,
     /// The throttle is closed.
     pub(super) closed: bool,
@@ -56,8 +56,7 @@ impl Told {
     pub(super) fn count(&mut self, processes: u32, now: Instant) {
         let is_sure = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
         self.processes = Some((self.most.of(processes, now), now, is_sure));
-        let since = self.counted.filter(|_| is_sure).map_or(now, |(since, _)| since);
-        self.counted = Some((since, now));
+        self.counted = self.counted.filter(|_| is_sure).or(Some(now));
     }
 
     /// How long after this the store is told again: before long where the process does not know yet how many there are.

@@ -37,6 +37,23 @@ pub async fn law_15(subject: &dyn Subject) {
     a_quota_that_is_served_ends_the_row(law, subject).await;
     overloads_are_a_row_of_their_own(law, subject).await;
     what_is_over_is_remembered(law, subject).await;
+    each_that_was_released_lately_is_said(law, subject).await;
+}
+
+/// So many at once that all are: not those that were long before.
+async fn each_that_was_released_lately_is_said(law: Law, subject: &dyn Subject) {
+    const MANY: u32 = 300;
+    let mut desk = Desk::new(law, subject.store(), [log("calls", 9, 100_000)]);
+    let scopes: Vec<_> = (0..MANY).map(|scope| ScopeId::of(&scope.to_be_bytes())).collect();
+    for (scope, now) in scopes.iter().zip((0..).step_by(50_000)) {
+        subject.clock().set(at(now));
+        release(&mut desk, Some(*scope), None).await;
+    }
+    let since = 50_000 * i64::from(MANY) - 4_000_000;
+    let look = desk.message(7, "look", Body::Look { scopes: [].into(), since: at(since) });
+    let released = desk.apply(&look).await.looked().map(|looked| looked.released).unwrap_or_default();
+    let lately: Vec<_> = scopes.into_iter().skip(300 - 80).map(Some).collect();
+    law.equal(&released, &lately, "those of the last seconds");
 }
 
 /// Who looks can tell a pause that is over from one that was lost.

@@ -114,7 +114,7 @@ pub(crate) async fn those(store: &RedisStore, name: &str) -> Result<(Vec<Known>,
 pub(crate) struct Unused(String);
 
 impl Unused {
-    pub(super) async fn of(store: &RedisStore, name: &str) -> Result<Self, StoreError> {
+    pub(crate) async fn of(store: &RedisStore, name: &str) -> Result<Self, StoreError> {
         let found = store.upstreams().await?;
         // Keys outlive those who have left.
         let names: Vec<_> = found.iter().map(|found| &*found.name).filter(|other| *other != name).collect();

@@ -32,7 +32,7 @@ fn places_are_given_in_order_and_who_frees_one_is_the_last() {
         let (claim, errand) = claims.remove(0);
         desk.news.free_place(claim, errand);
         let next = claims[15].0;
-        assert!(desk.news.placed().any(|claim| claim == next), "{freed}: the next is woken");
+        assert!(desk.news.placed(errand).any(|claim| claim == next), "{freed}: the next is woken");
         let anew = desk.news.claim_place(errand);
         assert!(!desk.news.has_place(anew, errand, desk.now), "{freed}: it is the last now");
         claims.push((anew, errand));
@@ -53,7 +53,7 @@ fn who_does_not_come_round_is_passed_over_until_it_does() {
     desk.now += SECOND;
     let (claim, errand) = claims[19];
     assert!(desk.news.has_place(claim, errand, desk.now));
-    let placed: Vec<_> = desk.news.placed().collect();
+    let placed: Vec<_> = desk.news.placed(errand).collect();
     assert_eq!(placed, comes_round.map(|at| claims[at].0));
     // One comes back, and was not replaced.
     let (claim, errand) = claims[5];
@@ -83,10 +83,10 @@ fn those_of_a_shard_that_is_silent_leave_all_others_their_places() {
     let has: Vec<_> = claims.iter().map(|(claim, errand)| desk.news.has_place(*claim, errand, desk.now)).collect();
     let of_each = [[true; 16].as_slice(), &[false; 4]].concat();
     assert_eq!(has, [of_each.clone(), of_each].concat());
-    let placed: Vec<_> = desk.news.placed().collect();
-    assert_eq!(placed.len(), 32);
+    let (of_one, of_other) = (&claims[0].1, &claims[20].1);
+    assert_eq!([of_one, of_other].map(|errand| desk.news.placed(errand).count()), [16, 16]);
     for (claim, errand) in &claims {
         desk.news.free_place(*claim, errand);
     }
-    assert_eq!(desk.news.placed().count(), 0);
+    assert_eq!(desk.news.placed(&claims[0].1).count(), 0);
 }
