@@ -65,16 +65,14 @@ impl Charge {
     /// What is charged becomes what the call used.
     pub(crate) fn correct(&self, unit: &str, used: u64) {
         let upstream = &**self.queue.upstream();
-        let mut logs = self.queue.settling().logs_of(unit).peekable();
-        if logs.peek().is_none() {
+        if self.queue.settling().logs_of(unit).next().is_none() {
             return self.queue.settling().is_unknown(upstream, unit);
         }
         self.said.fetch_or(self.places_of(unit), Ordering::Relaxed);
         let mut state = self.lock();
         let Some(mut balances) = self.balances(&state) else { return };
-        let is_kept_for = self.queue.settling().is_kept_for(&self.slot.costs);
         let (mut back, mut debts) = (vec![0; balances.len()], vec![0; balances.len()]);
-        for (at, counted) in logs.filter(|(_, log)| !is_kept_for || log.rest_of.is_none()) {
+        for (at, counted) in self.counted(unit) {
             if let (Some(balance), Some(back), Some(debt)) = (balances.get_mut(at), back.get_mut(at), debts.get_mut(at))
             {
                 (*back, *debt) = balance.correct(counted.entries(used), counted.at_end);
@@ -95,12 +93,19 @@ impl Charge {
     }
 
     /// Whether the call takes less of a unit than so much.
+    #[cfg(feature = "tower")]
     fn takes_less(&self, unit: &str, used: u64) -> bool {
         let balances = self.balances(&self.lock()).unwrap_or_default();
         let takes_less = |(at, counted): (usize, &Counted)| {
             balances.get(at).is_some_and(|balance: &Balance| balance.taken() < counted.entries(used))
         };
-        self.queue.settling().logs_of(unit).any(takes_less)
+        self.counted(unit).any(takes_less)
+    }
+
+    /// The logs of the queue in which what the call uses of a unit counts.
+    fn counted(&self, unit: &str) -> impl Iterator<Item = (usize, &Counted)> {
+        let is_kept_for = self.queue.settling().is_kept_for(&self.slot.costs);
+        self.queue.settling().logs_of(unit).filter(move |(_, log)| !is_kept_for || log.rest_of.is_none())
     }
 
     fn places_of(&self, unit: &str) -> u64 {
@@ -177,6 +182,7 @@ impl Settler {
     }
 
     /// Whether the call takes less of a unit than so much, as far as that is known.
+    #[cfg(feature = "tower")]
     pub(crate) fn takes_less(&self, unit: &str, used: u64) -> bool {
         matches!(self, Self::Charged(charge) if charge.takes_less(unit, used))
     }

@@ -213,6 +213,7 @@ fn meant(status: StatusCode, headers: &HeaderMap) -> StatusCode {
 
 /// Takes note of the head of a response that says later whether it is a refusal. Says whether it was judged: that of a breaker's probe is, as a
 /// stream may last for hours, and would shut all others out.
+#[cfg(feature = "tower")]
 pub(crate) fn read_head(permit: &Permit, status: StatusCode, headers: &HeaderMap) -> bool {
     hear_clock(permit.registered(), permit, headers);
     let is_judged = permit.pass().is_probe();
@@ -237,6 +238,7 @@ fn settle_by(permit: &Permit, answer: &Answer<'_>) {
 }
 
 /// The same by a head alone, whose response is lost: what it says to be less may not be all that the call used.
+#[cfg(feature = "tower")]
 pub(crate) fn settle_by_head(permit: &Permit, status: StatusCode, headers: &HeaderMap) {
     let settles = &permit.registered().upstream.settles;
     let settler = if settles.is_empty() { return } else { permit.settler() };

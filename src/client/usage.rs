@@ -78,7 +78,8 @@ pub struct LimitUsage {
     pub outside_use: u32,
     /// For how long others have been known to use the same quota; `None` where they are not, or not lately.
     pub outside_use_for: Option<Duration>,
-    /// Units that are left, of the quota and of the burst, or of what the rate leaves of them.
+    /// Units that are left, of the quota and of the burst, or of what the rate leaves of them. Where something is [reserved](crate::Upstream::reserve),
+    /// for calls for which it is: less is left for all others. So it is with [`next`](Self::next).
     pub free: u32,
     /// Other processes give the same units other limits, as while a release is rolled out, and those of all hold: the strictest that this
     /// process does not have, as so many units in so long, its guard included. `None` where all give the same, or gave lately.

@@ -81,6 +81,9 @@ impl Upstream {
         if self.estimates_per_thousand.is_some_and(|calls| !(1..=1_000).contains(&calls)) {
             return wrong("estimates_per_thousand", "is not between 1 and 1,000".to_owned());
         }
+        if self.estimates_per_thousand.is_some() && self.estimates.is_empty() {
+            return wrong("estimates_per_thousand", "nothing is estimated: say estimate as well".to_owned());
+        }
         for (unit, largest) in &self.estimates {
             if !self.limits.iter().any(|limit| limit.unit() == &**unit) {
                 return wrong("estimate", format!("no limit counts {}", shown(unit)));

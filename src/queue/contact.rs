@@ -69,8 +69,7 @@ impl Contact {
         if let Some((_, at)) = cut_off.as_ref().filter(|_| self.throttles_locally() && !self.apart.is_lost()) {
             self.apart.lose(*at, *at);
         }
-        let mut state = self.lock();
-        (state.cut_off, state.pause) = (cut_off, before.lock().pause);
+        self.lock().cut_off = cut_off;
     }
 
     /// Why the store cannot be reached by any queue of the upstream.

@@ -285,7 +285,8 @@ impl Look {
             }
         }
         if is_newest {
-            self.note_pause_of_all(looked, now);
+            // What it says is of after the releases that it tells.
+            self.note_pause_of_all(looked, self.releases + u64::from(!released.is_empty()), now);
         }
         for Paused { queue, since, until, reason } in &self.queues {
             match fate(queue.scope(), *since, *until) {
@@ -302,14 +303,14 @@ impl Look {
     }
 
     /// Whether the whole upstream is paused, as the store knows: those who have not asked, and may go without it later, are to know it then.
-    fn note_pause_of_all(&self, looked: &Looked, now: Instant) {
+    fn note_pause_of_all(&self, looked: &Looked, releases: u64, now: Instant) {
         let Some(Paused { queue, .. }) = self.queues.first() else { return };
         let pause =
             looked.paused.first().copied().flatten().filter(|(end, _)| *end > looked.now).map(|(end, cause)| {
                 let known = self.queues.iter().map(|paused| paused.reason).find(|reason| reason.cause == cause);
                 (now + end.since(looked.now), known.unwrap_or_else(|| Reason::new(cause, 0)))
             });
-        queue.shard.contact.note_pause(pause, self.releases);
+        queue.shard.contact.note_pause(pause, releases);
     }
 }
 

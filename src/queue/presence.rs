@@ -160,7 +160,7 @@ impl Attendance {
         let outcome = send(&queue, renewal).await;
         let mut told = lock(&self.told);
         match outcome {
-            Ok(Some((processes, _))) => told.count(processes, now),
+            Ok(Some((processes, _))) => told.count(processes, now, Instant::now()),
             // As far as any message of the upstream tells.
             Err(ref error) if error.serves_nobody() && !queue.registered().home().contact.has_answered_since(now) => {
                 told.lose(Instant::now());

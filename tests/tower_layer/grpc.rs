@@ -2,6 +2,7 @@
 
 use futures_core::Stream;
 use http::HeaderName;
+use outgate::Priority;
 
 use super::*;
 
@@ -292,8 +293,13 @@ async fn charged(
 ) -> Result<(Throttle, Response<ThrottledBody<StreamBody<Frames>>>), Box<dyn Error + Send + Sync>> {
     const NOON: u64 = 1_764_504_000;
     let up = Upstream::new("up").host("api.example.com").limit(Limit::per_hour(2_000).of("tokens"));
-    let up = up.settle_by("tokens", |_, headers| headers.get("x-cost")?.to_str().ok()?.parse().ok());
-    let throttle = Throttle::builder().upstream(up.cost_by(|_| Call::new().cost_of("tokens", 100))).build()?;
+    // What a call of high priority uses counts in no log of the rest.
+    let up = up
+        .reserve(Priority::High, 10)
+        .settle_by("tokens", |_, headers| headers.get("x-cost")?.to_str().ok()?.parse().ok());
+    let throttle = Throttle::builder()
+        .upstream(up.cost_by(|_| Call::new().cost_of("tokens", 100).priority(Priority::High)))
+        .build()?;
     let mut trailers = HeaderMap::new();
     trailers.extend(used.map(|used| (HeaderName::from_static("x-cost"), HeaderValue::from_static(used))));
     if !after.is_zero() {

@@ -423,6 +423,8 @@ async fn a_pause_of_the_whole_upstream_holds_without_the_store_in_scopes_that_ha
     other.report("up", &Feedback::refused(30 * SECOND)).await.unwrap();
     let waits = throttle.acquire("up").scope("asks").max_wait(SECOND);
     assert!(matches!(waits.await, Err(Error::Throttled { .. })));
+    sleep_until(link.begin + 500 * MS).await;
+    other.release_in("up", "was paused by itself").await.unwrap();
     sleep_until(link.begin + 10 * SECOND).await;
     let goes = throttle.acquire("up").scope("has not asked").await.unwrap();
     assert!(goes.went_without_store());

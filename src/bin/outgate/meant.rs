@@ -156,10 +156,10 @@ fn by_value(seen: &Known, value: &[u8], kind: Option<&str>) -> Result<ScopeId, U
     match (if own.is_empty() { common } else { own })[..] {
         // A client says a host in lower case, and without a dot at its end.
         [of] => {
-            let host = value.to_ascii_lowercase();
-            let host = of.scope_of(host.strip_suffix(b".").unwrap_or(&host));
+            let (host, as_said) = (value.to_ascii_lowercase(), of.scope_of(value));
             let is_host = [Some(&*of.name), seen::common_name(found, of)].contains(&Some("host"));
-            Ok(if is_host && seen.names(host) { host } else { of.scope_of(value) })
+            let is_meant = is_host && !seen.names(as_said);
+            Ok(if is_meant { of.scope_of(host.strip_suffix(b".").unwrap_or(&host)) } else { as_said })
         }
         ref others => {
             let names = if names.is_empty() { "none".to_owned() } else { names };

@@ -19,7 +19,8 @@ pub(super) struct SeatSettings {
 }
 
 impl Limit {
-    /// At most `calls` in flight at once, in all processes together: 1 to 100,000 seats, of which each call takes one, whatever it costs.
+    /// At most `calls` in flight at once, in all processes together: 1 to 100,000 seats, of which each call takes one, whatever it costs. A call that
+    /// takes nothing of any unit that is counted is refused all the same.
     ///
     /// A call through the middleware has its seat until its response's body has ended, or was dropped: read bodies, or drop
     /// them. One made with a permit of [`acquire`](crate::Throttle::acquire) has it until the permit is dropped. A call that is

@@ -82,6 +82,9 @@ impl Upstream {
                 return wrong("reserve", "leaves nothing of any limit for all others");
             }
         }
+        if self.common_limits().is_some_and(|(_, limits)| limits.is_empty()) {
+            return wrong("shares", "no limit is shared");
+        }
         if let Some(fault) = self.methods.iter().find_map(method_fault) {
             return wrong("method", &fault);
         }

@@ -92,6 +92,8 @@ fn a_wrong_configuration_names_the_field() {
         (Upstream::new("x".repeat(65)).limit(Limit::per_second(1)), "name"),
         (up().backoff(Backoff::new().min(Duration::ZERO)), "backoff"),
         (up().retries_per_thousand(1_001), "retries_per_thousand"),
+        (up().estimates_per_thousand(990), "estimates_per_thousand"),
+        (up().shares("account", []), "shares"),
         (up().recovery(Duration::from_secs(3_601)), "recovery"),
         (up().break_after_unauthorized(0), "break_after_unauthorized"),
         (up().host(""), "host"),

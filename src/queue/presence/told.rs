@@ -51,12 +51,12 @@ impl Told {
         }
     }
 
-    /// The store has told how many processes there are. One that was lost has forgotten those that have not come back yet: as many as before are
+    /// The store has told how many processes there are, as it was asked then, and answered. One that was lost has forgotten those that have not come back yet: as many as before are
     /// believed, for as long as those may take.
-    pub(super) fn count(&mut self, processes: u32, now: Instant) {
+    pub(super) fn count(&mut self, processes: u32, now: Instant, answered: Instant) {
         let is_sure = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
         self.processes = Some((self.most.of(processes, now), now, is_sure));
-        self.counted = self.counted.filter(|_| is_sure).or(Some(now));
+        self.counted = self.counted.filter(|_| is_sure).or(Some(answered));
     }
 
     /// How long after this the store is told again: before long where the process does not know yet how many there are.
@@ -87,7 +87,7 @@ mod tests {
         let (mut told, begin) = (Told::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let count = |told: &mut Told, (processes, seconds)| {
-            told.count(processes, at(seconds));
+            told.count(processes, at(seconds), at(seconds));
             told.processes.map(|(processes, _, is_sure)| (processes, is_sure))
         };
         assert_eq!([(4, 0), (4, 1)].map(|of| count(&mut told, of)), [Some((4, false)), Some((4, true))]);
