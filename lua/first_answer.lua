@@ -142,27 +142,25 @@ end
 -- made yet: to make one takes longer.
 local expiries = nil
 for i = 1, body and ticks and callers > 0 and width or 0 do
-  local log, second = logs[i], last - correction
+  local log, into_second = logs[i], (last - correction) % SECOND
   local newest = log[2]
-  second = (second - second % SECOND) / SECOND
-  if a[charges + i] > 0 and not (newest and newest == a[newest_known + i] and newest >= second * SECOND + correction) then
+  if a[charges + i] > 0 and not (newest and newest == a[newest_known + i] and newest >= last - into_second) then
     local expiry, least = newest and call('PEXPIRETIME', log[1]) or 0, math.max(math.ceil(log[4] / 1000), 8)
-    local seconds, told = (expiry - expiry % 1000) / 1000, expiry % 1000
-    local length, is_told = nil, told % 15 == (seconds + (told - told % 15) / 15) % 15
-    told = (told - told % 15) / 15
-    length, second = 8 * 2 ^ (told / 2), second + 1 + LEAP / 1000
+    local millis = expiry % 1000
+    local seconds, told = (expiry - millis) / 1000, (millis - millis % 15) / 15
+    local length, is_told = 8 * 2 ^ (told / 2), told <= 65 and millis % 15 == (seconds + told) % 15
+    local kept, from = math.ceil((length - length % 1) / 1000), (last - correction - into_second) / SECOND + 1 + LEAP / 1000
     -- Mostly it says already what is to be said.
-    if not is_told or expiry == 0 or told > 65 or length < least or 8 * 2 ^ ((told - 1) / 2) >= least
-      or seconds ~= second + math.ceil((length - length % 1) / 1000) then
+    if not is_told or expiry == 0 or length < least or 8 * 2 ^ ((told - 1) / 2) >= least or seconds ~= from + kept then
       local part, doublings = math.frexp(least / 8)
       local halves = math.min(2 * doublings - (part == 0.5 and 2 or part <= 0.5 ^ 0.5 and 1 or 0), 65)
       if expiry > 0 then
         -- That others count entries for another time is believed of what was written with the newest.
-        local kept = math.floor((newest - correction) / SECOND) + 1 + LEAP / 1000 + math.ceil(math.floor(length) / 1000)
-        if not is_told or told > 65 or told ~= halves and seconds ~= kept then body = nil end
+        local of_newest = math.floor((newest - correction) / SECOND) + 1 + LEAP / 1000
+        if not is_told or told ~= halves and seconds ~= of_newest + kept then body = nil end
         halves = math.max(halves, told)
       end
-      seconds, expiries = second + math.ceil(math.floor(8 * 2 ^ (halves / 2)) / 1000), expiries or {}
+      seconds, expiries = from + math.ceil(math.floor(8 * 2 ^ (halves / 2)) / 1000), expiries or {}
       local at = 1000 * seconds + 15 * halves + (seconds + halves) % 15
       expiries[i] = at ~= expiry and at
     end

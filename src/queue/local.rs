@@ -130,7 +130,8 @@ impl Queue {
         let registered = self.registered();
         let hears = registered.home().contact.cut_off(now).is_none();
         let heard_of = registered.attendance.heard_of().filter(|_| hears);
-        Some(lost_at).max(heard_of).unwrap_or(lost_at) + apart::opens_after(&self.logs, self.process.horizon)
+        heard_of.map_or(lost_at, |heard_of| heard_of.max(lost_at))
+            + apart::opens_after(&self.logs, self.process.horizon)
     }
 
     /// The part of this process: the store must have counted it not long before. Where one shard alone is lost, it is counted still.

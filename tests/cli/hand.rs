@@ -324,28 +324,6 @@ async fn limits_that_upstreams_share_are_reset_with_those_of_the_one_alone() {
     assert_eq!(paused, "files is paused for 5m, also for those that share its limits\n");
 }
 
-/// What is booked has not started.
-#[tokio::test]
-async fn calls_of_a_second_are_never_more_than_the_limit_allows() {
-    let server = RedisServer::start().unwrap();
-    let throttle = process(&server, Upstream::new("up").limit(Limit::per_second(10))).await;
-    drop(throttle.acquire("up").await.unwrap());
-    throttle.processes("up").await.unwrap();
-    let mut callers = JoinSet::new();
-    for _ in 0..40 {
-        let call = throttle.acquire("up");
-        callers.spawn(async move { drop(call.await) });
-    }
-    tokio::task::yield_now().await;
-    let mut most = 0;
-    while throttle.snapshot().upstream("up").unwrap().callers > 0 {
-        let seen = json(&outgate(&server, &["status", "--json"]).await.well());
-        most = most.max(seen[0]["calls_per_second"].as_u64().unwrap());
-        assert!(most <= 10, "{seen}");
-    }
-    assert!(most > 0);
-}
-
 #[tokio::test]
 async fn a_host_is_named_as_people_write_it_and_a_value_that_nobody_named_is_said() {
     let server = RedisServer::start().unwrap();

@@ -6,6 +6,8 @@ use outgate::ledger::{Body, Message, MessageId, Presence, Renewal, ScopeId, Scop
 use outgate::testing::RedisServer;
 use outgate::{Limit, RedisStore, Reset, Store as _, Throttle, Upstream};
 
+use tokio::task::JoinSet;
+
 use crate::{json, outgate, uses_github};
 
 #[tokio::test]
@@ -160,4 +162,28 @@ async fn where_none_can_be_read_programs_are_told_of_each() {
         "{}",
         ended.wrong
     );
+}
+
+/// What is booked has not started.
+#[tokio::test]
+async fn calls_of_a_second_are_never_more_than_the_limit_allows() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let up = Upstream::new("up").limit(Limit::per_second(10));
+    let throttle = Throttle::builder().store(store).upstream(up).build().unwrap();
+    drop(throttle.acquire("up").await.unwrap());
+    throttle.processes("up").await.unwrap();
+    let mut callers = JoinSet::new();
+    for _ in 0..40 {
+        let call = throttle.acquire("up");
+        callers.spawn(async move { drop(call.await) });
+    }
+    tokio::task::yield_now().await;
+    let mut most = 0;
+    while throttle.snapshot().upstream("up").unwrap().callers > 0 {
+        let seen = json(&outgate(&server, &["status", "--json"]).await.well());
+        most = most.max(seen[0]["calls_per_second"].as_u64().unwrap());
+        assert!(most <= 10, "{seen}");
+    }
+    assert!(most > 0);
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::Whom;
 use crate::meant::{self, Meant};
 use crate::seen::{self, Known, Unused};
-use crate::show::{chain, line, rough};
+use crate::show::{chain, line, rough, shares};
 use crate::sure;
 
 type Said = Result<String, Box<dyn Error>>;
@@ -103,7 +103,7 @@ fn has_scopes(meant: &Meant) -> bool {
 
 /// Whom else it concerns.
 fn shared(meant: &Meant) -> &'static str {
-    let is_shared = meant.all.iter().any(|(seen, scope)| scope.is_none() && seen.is_shared());
+    let is_shared = meant.all.iter().any(|(seen, scope)| scope.is_none() && shares(&seen.found).is_some());
     if is_shared { ", also for those that share its limits" } else { "" }
 }
 

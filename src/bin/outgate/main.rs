@@ -183,18 +183,13 @@ async fn run(args: Args) -> Result<String, Box<dyn Error>> {
     let store = store.prefix(&args.prefix).open()?;
     match args.command {
         Command::Status { name, json, scopes } => {
-            let found = seen::found(&store, name.as_deref()).await?;
-            let all = seen::all(&store, &found, scopes).await?;
-            if let Some(name) = name.filter(|_| all.is_empty()) {
-                return Err(seen::Unused::of(&store, &name).await?.into());
-            }
+            let (_, all) = seen::at_first(&store, name.as_deref(), scopes).await?;
             let text = if json { show::json(&all) } else { show::status(&all, &args.prefix) };
             shown(text, &all)
         }
         Command::Watch { name, scopes } => watch::watch(&store, name.as_deref(), scopes).await.map(|()| String::new()),
         Command::Limits => {
-            let found = seen::found(&store, None).await?;
-            let all = seen::all(&store, &found, 0).await?;
+            let (_, all) = seen::at_first(&store, None, 0).await?;
             shown(show::limits(&all, &args.prefix), &all)
         }
         Command::Pause { whom, lasting } => change::pause(&store, &whom, lasting).await,

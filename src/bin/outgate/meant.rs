@@ -76,9 +76,8 @@ pub(crate) async fn found(store: &RedisStore, whom: &Whom) -> Result<Meant, Box<
     }
     let scope = known.iter().find_map(|(_, scope)| *scope);
     let mut words = scope.map_or_else(|| whom.name.clone(), |scope| format!("{} for the scope {scope}", whom.name));
-    if scope
-        .is_some_and(|_| value.is_some() && known.iter().all(|(seen, scope)| scope.is_none_or(|of| !seen.names(of))))
-    {
+    let is_named = || known.iter().any(|(seen, scope)| scope.is_some_and(|scope| seen.names(scope)));
+    if value.is_some() && !is_named() {
         // It may be in use all the same, or be spelt otherwise.
         let _ = write!(words, ", which is not among those that processes name, the last {NAMED} each,");
     }
@@ -156,10 +155,13 @@ fn by_value(seen: &Known, value: &[u8], kind: Option<&str>) -> Result<ScopeId, U
     match (if own.is_empty() { common } else { own })[..] {
         // A client says a host in lower case, and without a dot at its end.
         [of] => {
-            let (host, as_said) = (value.to_ascii_lowercase(), of.scope_of(value));
+            let as_said = of.scope_of(value);
             let is_host = [Some(&*of.name), seen::common_name(found, of)].contains(&Some("host"));
-            let is_meant = is_host && !seen.names(as_said);
-            Ok(if is_meant { of.scope_of(host.strip_suffix(b".").unwrap_or(&host)) } else { as_said })
+            if !is_host || seen.names(as_said) {
+                return Ok(as_said);
+            }
+            let host = value.to_ascii_lowercase();
+            Ok(of.scope_of(host.strip_suffix(b".").unwrap_or(&host)))
         }
         ref others => {
             let names = if names.is_empty() { "none".to_owned() } else { names };

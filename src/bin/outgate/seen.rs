@@ -61,11 +61,25 @@ pub(crate) struct LimitSeen {
     pub(crate) slower: Option<Slower>,
 }
 
-/// Every upstream, or one, as it is found at first.
+/// Every upstream, or one: by a walk through all keys of the store.
 pub(crate) async fn found(store: &RedisStore, name: Option<&str>) -> Result<Vec<UpstreamFound>, StoreError> {
     match name {
         Some(name) => store.upstreams_named(name).await,
         None => store.upstreams().await,
+    }
+}
+
+/// Every upstream, or one that is to be there: how it was found, and with so many scopes of each kind.
+pub(crate) async fn at_first(
+    store: &RedisStore,
+    name: Option<&str>,
+    scopes: usize,
+) -> Result<(Vec<UpstreamFound>, Vec<Result<Seen, Unread>>), Box<dyn Error>> {
+    let found = found(store, name).await?;
+    let all = all(store, &found, scopes).await?;
+    match name {
+        Some(name) if all.is_empty() => Err(Unused::of(store, name).await?.into()),
+        _ => Ok((found, all)),
     }
 }
 

@@ -194,7 +194,7 @@ fn unreadable(unread: &Unread) -> Value {
 }
 
 /// The name of those with which an upstream shares limits.
-fn shares(found: &UpstreamFound) -> Option<&str> {
+pub(crate) fn shares(found: &UpstreamFound) -> Option<&str> {
     (found.ledger != found.name).then_some(&*found.ledger)
 }
 

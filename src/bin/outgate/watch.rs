@@ -16,7 +16,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, LineGauge, Paragraph, Sparkline};
 use tokio::time::timeout;
 
-use crate::seen::{self, LimitSeen, Seen, Unread, Unused};
+use crate::seen::{self, LimitSeen, Seen, Unread};
 use crate::show;
 
 /// How often it looks.
@@ -47,11 +47,9 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
     }
     // What is wrong from the beginning is said without a screen.
     let mut screen = Screen::default();
-    let mut finds = Finds { found: seen::found(store, name).await?, at: Instant::now() };
-    let first = seen::all(store, &finds.found, scopes).await?;
-    if let Some(name) = name.filter(|_| first.is_empty()) {
-        return Err(Unused::of(store, name).await?.into());
-    }
+    let at = Instant::now();
+    let (found, first) = seen::at_first(store, name, scopes).await?;
+    let mut finds = Finds { found, at };
     if first.iter().all(Result::is_err)
         && let Some(unread) = show::unread(&first)
     {
@@ -85,8 +83,7 @@ pub(crate) async fn watch(store: &RedisStore, name: Option<&str>, scopes: usize)
     ended
 }
 
-/// Which upstreams there are. To find that out takes a walk through all keys of the store, and nobody is there who was not seconds before: who
-/// begins is named by its first call at the earliest.
+/// Which upstreams there are, found out now and then alone: that takes a walk through all keys of the store.
 struct Finds {
     found: Vec<UpstreamFound>,
     at: Instant,

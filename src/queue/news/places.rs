@@ -48,11 +48,11 @@ impl News {
 
     /// The place of an errand beside this one is needed no more, or nobody wants it any more.
     pub(crate) fn free_place(&mut self, claim: u64, errand: &Errand) {
-        let ledger = errand.whom.ledger();
-        let claims = self.places.beside(errand);
+        let all = &mut self.places.claims;
+        let Some(claims) = all.get_mut(errand.whom.ledger()) else { return };
         claims.remove(&claim);
         if claims.is_empty() {
-            self.places.claims.remove(ledger);
+            all.remove(errand.whom.ledger());
         }
     }
 

@@ -51,8 +51,8 @@ impl Told {
         }
     }
 
-    /// The store has told how many processes there are, as it was asked then, and answered. One that was lost has forgotten those that have not come back yet: as many as before are
-    /// believed, for as long as those may take.
+    /// The store was asked at `now` how many processes there are, and told it at `answered`. One that was lost has forgotten those that have not
+    /// come back yet: as many as before are believed, for as long as those may take.
     pub(super) fn count(&mut self, processes: u32, now: Instant, answered: Instant) {
         let is_sure = self.processes.is_some_and(|(_, known, _)| known + BELIEVED > now);
         self.processes = Some((self.most.of(processes, now), now, is_sure));

@@ -66,11 +66,6 @@ impl Known {
         self.processes.descriptions.iter().filter_map(|(.., text)| Description::read(text)).collect()
     }
 
-    /// Whether others share its limits.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.found.ledger != self.found.name
-    }
-
     /// Whether any process has named a scope, or its program gives it a name.
     pub(crate) fn names(&self, scope: ScopeId) -> bool {
         let mut given = self.description.iter().flat_map(|description| &description.names);
@@ -114,7 +109,7 @@ pub(crate) async fn those(store: &RedisStore, name: &str) -> Result<(Vec<Known>,
 pub(crate) struct Unused(String);
 
 impl Unused {
-    pub(crate) async fn of(store: &RedisStore, name: &str) -> Result<Self, StoreError> {
+    pub(super) async fn of(store: &RedisStore, name: &str) -> Result<Self, StoreError> {
         let found = store.upstreams().await?;
         // Keys outlive those who have left.
         let names: Vec<_> = found.iter().map(|found| &*found.name).filter(|other| *other != name).collect();
